@@ -53,8 +53,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! For many rows: [`Table::mutate_many`] writes independent rows and returns an outcome for each, [`Table::atomic`] writes rows
-//! that share the table's atomic key prefix atomically, and [`Table::writer`] batches rows in the background.
+//! For many rows: [`Table::put_many`] and [`Table::mutate_many`] write independent rows and return an outcome for each, [`Table::atomic`] writes rows
+//! that share the table's atomic key prefix atomically, and [`Table::writer`] batches rows in the background
+//! ([`BatchWriter`] says what can be lost).
 //!
 //! **Exactly once.** Every row mutation has an operation number under which servers apply it once, even if its answer is lost,
 //! the leader changes, or the region splits in the middle of a batch. So the client retries, and the caller gets the first
@@ -63,7 +64,8 @@
 //!
 //! # Reading
 //!
-//! [`Table::get`] and [`Table::get_many`]; [`Table::scan`], a stream with back-pressure; [`Table::first`], [`Table::last`] and
+//! [`Table::get`] and [`Table::get_many`]; [`Table::scan`], a stream with back-pressure, or a `Vec` by
+//! [`ScanRequest::collect`]; [`Table::first`], [`Table::last`] and
 //! their neighbours in one call; [`Table::latest`] of each key prefix; [`Table::count`] and [`Table::aggregate`] on the servers;
 //! [`Table::page`] with tokens that are safe to show. Reads see every write acknowledged before them, unless they ask for less
 //! ([`Consistency`]).
@@ -156,6 +158,7 @@ pub use typed::typed_row::TypedRow;
 pub use typed::values::Json;
 #[cfg(feature = "postcard")]
 pub use typed::values::Postcard;
+pub use typed::writer::TypedWriter;
 pub use write::batch_writer::{BatchWriter, FlushError, Receipt, WriterOptions};
 pub use write::cell::Cell;
 pub use write::condition::{Column, Comparable, Condition, Raw, column};
@@ -167,8 +170,8 @@ pub use write::row_mutation::RowMutation;
 pub use terrane_filter::{Filter, FilterError, FilterTemplate, IntoFilter};
 pub use terrane_types::{
     Bloom, Bucket, CellKind, CellRef, CellValue, ClusterId, ColumnValue, Compression, Desc, Endpoint, FamilyName,
-    FamilySchema, FamilyStorage, GroupId, IntoSpan, Invalid, Issue, IssueKind, KeyDeclaration, KeyRange, KeySpan,
-    LATEST, NamespaceName, Place, RegionDescriptor, RegionId, Returns, ServerId, Severity, TableId, TableName,
+    FamilySchema, FamilyStorage, GroupId, IntoPrefix, IntoSpan, Invalid, Issue, IssueKind, KeyDeclaration, KeyRange,
+    KeySpan, LATEST, NamespaceName, Place, RegionDescriptor, RegionId, Returns, ServerId, Severity, TableId, TableName,
     TableRow, TableSchema, Tail, Time, ValueType, escape, unescape,
 };
 
@@ -210,11 +213,13 @@ pub use terrane_types::ClientRow as Row;
 /// each part in turn, to build ranges.
 pub use terrane_types::ClientRowKey as RowKey;
 
-/// Compiles the examples of the README and the client guide.
+/// Compiles the examples of the README and of the guides for the client.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../README.md")]
     struct Readme;
     #[doc = include_str!("../../docs/client.md")]
     struct Guide;
+    #[doc = include_str!("../../docs/reading.md")]
+    struct Reading;
 }

@@ -3,7 +3,8 @@
 //! `cargo xtask NAME` builds and runs this program; it is one of its own, so that xtask stays small. The library beside it
 //! launches the processes, and nothing else in the repository does.
 //!
-//! - `faults`, `failover`, `chaos`, `scale` and `hbase` are the drivers: each starts clusters, causes something, and judges.
+//! - `faults`, `failover`, `chaos`, `scale`, `containers` and `hbase` are the drivers: each starts clusters, causes something, and
+//!   judges.
 //! - `history` and the clients of `chaos` load a cluster and record what they see; `terrane_oracle` says what they may see.
 //! - `dice` draws their numbers.
 //!
@@ -16,6 +17,7 @@
 )]
 
 mod chaos;
+mod containers;
 mod dice;
 mod failover;
 mod faults;
@@ -37,6 +39,7 @@ enum Experiment {
     Failover(failover::Asked),
     Chaos(chaos::Asked),
     Scale(scale::Asked),
+    Containers(containers::Asked),
     Hbase(hbase::Asked),
     History(history::Flags),
     /// Check a history of the chaos test once more.
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Experiment::Faults(asked) => faults::run(&root(), &asked),
         Experiment::Failover(asked) => failover::run(&root(), &asked),
         Experiment::Chaos(asked) => chaos::run(&root(), &asked),
+        Experiment::Containers(asked) => containers::run(&root(), &asked),
         Experiment::Scale(asked) => scale::run(&root(), &asked),
         Experiment::Hbase(asked) => hbase::run(&root(), &asked),
         Experiment::Check { history } => chaos::check(&history),

@@ -83,7 +83,7 @@ pub use onward::Onward;
 pub use place::Place;
 pub use projection::Projection;
 pub use quantity::{parse_duration_ms, parse_size};
-pub use range::KeyRange;
+pub use range::{IntoPrefix, KeyRange};
 pub use region_counts::RegionCounts;
 pub use row::Row;
 pub use row_key::{IntoSpan, KeySpan, RowKey};

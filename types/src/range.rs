@@ -4,6 +4,7 @@
 //! empty string sorts before every row.
 
 mod bounds;
+mod prefix;
 
 use std::fmt;
 
@@ -12,6 +13,8 @@ use bytes::Bytes;
 use crate::escape::escape;
 use crate::invalid::Invalid;
 use crate::limits::ROW_BYTES_MAX;
+
+pub use prefix::IntoPrefix;
 
 /// A contiguous range of row keys, from `start` (inclusive) to `end` (exclusive; empty: unbounded).
 ///

@@ -79,6 +79,22 @@ pub trait RowKey: Sized {
         Row::new(out)
     }
 
+    /// The parts by name, as the command shows and takes them: `user=7,time=1000,action=3`. A bucket is left out.
+    ///
+    /// ```
+    /// use terrane_types::{Bucket, Desc, RowKey};
+    /// #[derive(RowKey)]
+    /// struct Action { bucket: Bucket<4>, user: String, time: Desc<i64> }
+    /// let key = Action { bucket: Bucket, user: "ann".into(), time: Desc(1_000) };
+    /// assert_eq!(key.line(), "user=ann,time=1000");
+    /// ```
+    #[must_use]
+    fn line(&self) -> String {
+        let mut bytes = Vec::new();
+        self.encode_into(&mut bytes);
+        Self::declaration().shown(&bytes)
+    }
+
     /// The parts as a table declares them.
     #[must_use]
     fn declaration() -> KeyDeclaration {

@@ -4,18 +4,30 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use anyhow::bail;
 use terrane_lab::builds::{cargo, debug, succeeds, target_directory};
 
+use crate::manifests;
+use crate::virtual_environment::{self, Missing};
+
 /// The drivers, as `cargo xtask NAME`.
-pub const NAMES: [&str; 5] = ["faults", "failover", "chaos", "scale", "hbase"];
+pub const NAMES: [&str; 6] = ["faults", "failover", "chaos", "scale", "containers", "hbase"];
 /// Those whose own clients must not slow down what they measure.
 const MEASURE: [&str; 2] = ["failover", "scale"];
+/// The one that needs podman-compose.
+const CONTAINERS: &str = "containers";
 /// The two minutes of chaos in CI.
 const CI_CHAOS: [&str; 5] = ["chaos", "--seed", "14", "--minutes", "2"];
 
 /// Runs a driver; its exit status is passed on.
 pub fn run(root: &Path, name: &str, arguments: &[String]) -> ExitCode {
     let Some(mut command) = program(root, MEASURE.contains(&name)) else { return ExitCode::FAILURE };
+    if name == CONTAINERS
+        && let Err(error) = add_compose(root, &mut command)
+    {
+        eprintln!("podman-compose: {error:#}");
+        return ExitCode::FAILURE;
+    }
     match command.arg(name).args(arguments).status() {
         Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
         Err(error) => {
@@ -23,6 +35,18 @@ pub fn run(root: &Path, name: &str, arguments: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Has the program find the pinned podman-compose.
+fn add_compose(root: &Path, command: &mut Command) -> anyhow::Result<()> {
+    let programs = match virtual_environment::programs(root, "manifests", manifests::PINS)? {
+        Ok(programs) => programs,
+        Err(Missing(what)) => bail!(what),
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&path)))?;
+    command.env("PATH", path);
+    Ok(())
 }
 
 /// The chaos of CI.

@@ -4,12 +4,14 @@
 //!   changes.
 //! - `tidy` checks the rules that the compiler does not (see [`tidy`]).
 //! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` cluster.
-//! - `faults`, `failover`, `chaos`, `scale` and `hbase` run the laboratory (`lab/`), whose drivers start clusters of real processes.
+//! - `faults`, `failover`, `chaos`, `scale`, `containers` and `hbase` run the laboratory (`lab/`), whose drivers start clusters of real
+//!   processes.
 //! - `fuzz` builds the fuzz driver and runs its targets.
 //! - `sim` builds the simulator and runs one seed, or many.
 //! - `interleavings` runs the tests of threads that race, under many schedules.
 //! - `book` builds the documents as a book, and checks its links.
 //! - `dist` builds the binary that ships.
+//! - `manifests` checks the files for Kubernetes and Compose against their schemas.
 //! - `package` checks the crates that are published.
 //!
 //! Exit status: 0 success, 1 a step failed, 2 wrong command line.
@@ -27,6 +29,7 @@ mod examples;
 mod fuzz;
 mod interleavings;
 mod lab;
+mod manifests;
 mod markdown;
 mod package;
 mod python;
@@ -34,6 +37,7 @@ mod quick;
 mod simulator;
 mod steps;
 mod tidy;
+mod virtual_environment;
 
 use std::process::ExitCode;
 
@@ -42,8 +46,8 @@ use terrane_lab::builds::root;
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   check            what CI runs: format, lints, documents, tidy, the book, tests, simulated environment, simulator, interleavings,
-                   packages, examples, Python, HBase's client, two minutes of chaos. Some of it depends on what changed in the
-                   last commits; --all: everything
+                   packages, manifests, examples, Python, HBase's client, two minutes of chaos. Some of it depends on what
+                   changed in the last commits; --all: everything
   quick [CRATE ..] format, tidy, clippy and fast tests of the crates that changed, or of those named
   fix              format the sources
   tidy             the repository's own rules; `--arrows CRATE` prints its import cycles in full
@@ -60,6 +64,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   scale            3, 6 and 9 servers under load: how rows, leaderships and replicas spread, the gap that clients see
                    meanwhile, and the processor time per call (--seconds N: of each load, --regions N, --tasks N,
                    --binary FILE, --json)
+  containers       the image around a binary, and the compose file with it, as containers of podman: commands, stops, kills,
+                   restrictions (--binary FILE). It needs root, podman, a runtime such as runc, and python3
   fuzz             every fuzz target for a while (--target NAME --executions N --minutes M --seed S; docs/testing.md)
   hbase [PART ..]  HBase's own clients against clusters: `smoke` (a program that checks what it reads), `failover` (while
                    servers fail; --rounds N), `ycsb`, `loadtest` (HBase's LoadTestTool), `tools` (its MapReduce tools),
@@ -67,6 +73,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
                    `bench` (--rows N, --seconds N: of each workload, --workloads A,.., --beside DIR: an hbase-site.xml of a
                    running HBase); default: all but the last two (--binary FILE: this build). They need java and mvn; docs/hbase.md
   book             the documents as a book, in target/book/html, with every link checked (needs mdbook)
+  manifests        the files for Kubernetes and Compose against their schemas; needs python3 and a package index
   dist             the stripped release binary and its debug information, in target/dist; prints the size
   package          the client's packages, compiled from what they contain, and the number of its dependencies
   interleavings    races inside a process, under many schedules; arguments select tests, as for `cargo test`
@@ -87,6 +94,7 @@ fn main() -> ExitCode {
         ("quick", named) => steps::quick(&root(), named),
         ("book", []) => steps::book_alone(&root()),
         ("dist", []) => dist::run(&root()),
+        ("manifests", []) => steps::manifests_alone(&root()),
         ("package", []) => package::run(&root()),
         ("fix", []) => steps::fix(&root()),
         ("tidy", [flag, package]) if flag == "--arrows" => steps::arrows(&root(), package),

@@ -1,9 +1,8 @@
 //! The Python example: generates stubs from the `.proto` files, runs against `terrane dev` and compares the output.
 //!
 //! It shows that the protocol does not require the Rust client, so it uses what any user would: a virtual environment with
-//! the packages pinned in the example's `requirements.txt`. The environment is created once under `target/python`, and
-//! again when that file changes; stubs are generated each time. It needs python3, its venv module and a package index. If
-//! one is missing, the step fails in CI and when requested by name; in a local `check` it is skipped with a message.
+//! the packages pinned in the example's `requirements.txt`. Stubs are generated each time. If something is missing that the
+//! environment needs, the step fails in CI and when requested by name; in a local `check` it is skipped with a message.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,16 +11,15 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-use terrane_lab::process::quietly;
 use terrane_lab::{DevCluster, builds};
 
+use crate::virtual_environment::{self, Missing};
+
 const FOLDER: &str = "examples/python";
+const PINS: &str = "examples/python/requirements.txt";
 const PROTOS: &str = "proto/proto";
 /// Time limit for the example.
 const EXAMPLE_MAX: Duration = Duration::from_secs(120);
-
-/// Why the example cannot run on this machine, and what to install.
-struct Missing(String);
 
 /// As part of `check`: a missing prerequisite is a failure only in CI.
 pub fn check_succeeds(root: &Path) -> bool {
@@ -34,8 +32,8 @@ pub fn succeed(root: &Path) -> bool {
 }
 
 fn succeeds(root: &Path, must_run: bool) -> bool {
-    let outcome = match environment(root) {
-        Ok(Ok(python)) => run(root, &python),
+    let outcome = match virtual_environment::programs(root, "python", PINS) {
+        Ok(Ok(programs)) => run(root, &programs.join("python")),
         Ok(Err(Missing(what))) => {
             let verdict = if must_run { "cannot be run" } else { "skipped" };
             eprintln!("the Python example: {verdict}: {what}");
@@ -67,41 +65,6 @@ fn run(root: &Path, python: &Path) -> anyhow::Result<()> {
         anyhow::bail!("the output of the Python example differs from {FOLDER}/expected.txt: {difference}\n{said}");
     }
     cluster.stop().map(drop)
-}
-
-/// The interpreter of an environment with the pinned packages. Creates the environment unless it exists with the same
-/// pins.
-fn environment(root: &Path) -> anyhow::Result<Result<PathBuf, Missing>> {
-    let wanted = root.join(FOLDER).join("requirements.txt");
-    let pins = fs::read_to_string(&wanted).context("reading the pinned packages")?;
-    let directory = root.join("target/python/venv");
-    // Written last, so that a partial environment is never used.
-    let made_from = directory.join("requirements.txt");
-    let python = directory.join("bin/python");
-    let works = || quietly(Command::new(&python).arg("--version"));
-    if fs::read_to_string(&made_from).is_ok_and(|made_from| made_from == pins) && works() {
-        return Ok(Ok(python));
-    }
-    if !quietly(Command::new("python3").arg("--version")) {
-        return Ok(Err(Missing("python3 is missing; install it".to_owned())));
-    }
-    if !quietly(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
-        return Ok(Err(Missing("python3 has no venv; install it (Debian: python3-venv)".to_owned())));
-    }
-    println!("python: installing {FOLDER}/requirements.txt");
-    if directory.exists() {
-        fs::remove_dir_all(&directory).context("removing the old environment")?;
-    }
-    let made = builds::succeeds(Command::new("python3").args(["-m", "venv"]).arg(&directory));
-    ensure!(made, "python3 cannot create an environment in {}", directory.display());
-    let mut install = Command::new(&python);
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(&wanted);
-    if !builds::succeeds(&mut install) {
-        let what = format!("pip cannot install {FOLDER}/requirements.txt; is a package index reachable?");
-        return Ok(Err(Missing(what)));
-    }
-    fs::write(&made_from, pins).context("marking the environment as complete")?;
-    Ok(Ok(python))
 }
 
 /// Generates the stubs and returns the directory to import them from.

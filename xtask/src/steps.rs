@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use crate::changes::Recent;
 use crate::quick::{self, Selection};
-use crate::{book, examples, interleavings, lab, package, python, simulator, tidy};
+use crate::{book, examples, interleavings, lab, manifests, package, python, simulator, tidy};
 use terrane_lab::builds::{cargo, succeeds};
 
 /// One step: its name, and a function that returns whether it succeeded.
 type Step<'a> = (&'static str, Box<dyn Fn() -> bool + 'a>);
 
 /// What CI requires. Writes only to the target directory. Without `all`, it skips slow steps that recent commits are unlikely to
-/// affect: planted bugs in unchanged files, packages, HBase's client, and the documents of crates that are not published.
+/// affect: planted bugs in unchanged files, packages, manifests, HBase's client, and the documents of crates that are not
+/// published.
 pub fn check(root: &Path, all: bool) -> ExitCode {
     let cargo = |arguments: &'static [&'static str]| -> Box<dyn Fn() -> bool + '_> {
         Box::new(move || succeeds(cargo(root).args(arguments)))
@@ -35,6 +36,9 @@ pub fn check(root: &Path, all: bool) -> ExitCode {
     if changed(package::is_about) {
         steps.push(("packages", Box::new(move || package::succeed(root))));
     }
+    if changed(manifests::is_about) {
+        steps.push(("manifests", Box::new(move || manifests::check_succeeds(root))));
+    }
     // After the tests, which build what these run.
     steps.push(("examples", Box::new(move || examples::succeed(root))));
     steps.push(("python", Box::new(move || python::check_succeeds(root))));
@@ -43,7 +47,7 @@ pub fn check(root: &Path, all: bool) -> ExitCode {
     }
     steps.push(("chaos", Box::new(move || lab::chaos_succeeds(root))));
     let verdict = run(&steps);
-    let names = ["packages", "HBase's client"];
+    let names = ["packages", "manifests", "HBase's client"];
     let skipped = names.into_iter().filter(|name| !steps.iter().any(|(step, _)| step == name));
     let documents = (!all).then_some("documents of crates that are not published");
     let skipped: Vec<&str> = skipped.chain(documents).collect();
@@ -111,6 +115,11 @@ pub fn arrows(root: &Path, package: &str) -> ExitCode {
 /// Runs only the Rust examples.
 pub fn examples_alone(root: &Path) -> ExitCode {
     run(&[("examples", Box::new(move || examples::succeed(root)))])
+}
+
+/// Checks only the files for Kubernetes and Compose.
+pub fn manifests_alone(root: &Path) -> ExitCode {
+    run(&[("manifests", Box::new(move || manifests::succeed(root)))])
 }
 
 /// Runs only the Python example.

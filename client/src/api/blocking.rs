@@ -2,40 +2,55 @@
 //! several threads may share a client.
 //!
 //! It is the async client on its own small runtime, so it makes the same guarantees: see [`crate::Table`] for durability,
-//! retry safety and errors. Use [`Client::wait`] for calls that are not wrapped here. Do not use this module from async code:
-//! blocking there panics.
+//! retry safety and errors. Every call of [`Table`] and [`Admin`] exists as a method of the same name; settings that the async
+//! requests take (`.when(..)`, `.consistency(..)`, `.timeout(..)`) are set on the [`Get`], [`Scan`] or mutation, or on the async
+//! request: [`Client::wait`] waits for any future, and [`Client::iter`] reads any stream. Do not use this module from async
+//! code: blocking there panics.
 //!
 //! ```no_run
 //! use terrane_client::blocking::Client;
-//! use terrane_client::{Put, Scan};
+//! use terrane_client::{Consistency, Put, Scan};
 //!
 //! # fn main() -> Result<(), terrane_client::Error> {
 //! let client = Client::connect("127.0.0.1:7600")?;
 //! let users = client.table("users")?;
 //! users.put(Put::new("user-17").set("info", "name", "Ada"))?;
 //! println!("{} visits", users.increment("user-17", "info", "visits", 1)?);
-//! for row in users.scan(Scan::prefix("user-"))? {
-//!     println!("{:?}", row?);
+//! for row in users.scan(Scan::prefix("user-").limit(10))? {
+//!     println!("{}", row?);
 //! }
-//! let tables = client.wait(client.inner().admin().list_tables())?;
+//! for table in client.admin().list_tables()? {
+//!     println!("{}", table.schema.name);
+//! }
+//! // Whatever has no method here, such as the settings of one request, or a typed table.
+//! let near = client.wait(users.inner().get("user-17").consistency(Consistency::Stale))?;
 //! # Ok(()) }
 //! ```
 
-use std::future::Future;
+mod admin;
+mod writer;
+
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_types::KeyRange;
+use futures::{Stream, StreamExt as _};
+use terrane_types::{KeyRange, TableName, ValueType};
 use tokio::runtime::Runtime;
 
+pub use self::admin::Admin;
+pub use self::writer::BatchWriter;
 use crate::api::admin::spec::TableSpec;
 use crate::api::client::ClientBuilder;
 use crate::error::{Error, RowError};
+use crate::read::count::Aggregate;
 use crate::read::get::Get;
+use crate::read::page::Page;
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
-use crate::read::scan::Scan;
-use crate::write::batch_writer::{FlushError, WriterOptions};
+use crate::read::scan::{LatestPer, Scan};
+use crate::write::batch_writer::WriterOptions;
 use crate::write::condition::Condition;
 use crate::write::operations::{Delete, Put};
 use crate::write::outcome::{AtomicOutcome, MutationOutcome};
@@ -63,8 +78,9 @@ impl Waiter {
         Ok(Self { runtime: Some(runtime) })
     }
 
-    fn wait<F: Future>(&self, future: F) -> F::Output {
-        self.runtime.as_ref().expect("the runtime lives until the last handle is dropped").block_on(future)
+    fn wait<F: IntoFuture>(&self, future: F) -> F::Output {
+        let runtime = self.runtime.as_ref().expect("the runtime lives until the last handle is dropped");
+        runtime.block_on(future.into_future())
     }
 }
 
@@ -131,9 +147,21 @@ impl Client {
         &self.client
     }
 
-    /// Blocks on any future of the async client: `client.wait(table.inner().exists("row").into_future())`.
-    pub fn wait<F: Future>(&self, future: F) -> F::Output {
+    /// The calls of administrators.
+    #[must_use]
+    pub fn admin(&self) -> Admin {
+        Admin::new(self.client.admin(), Arc::clone(&self.waiter))
+    }
+
+    /// Blocks on any request or future of the async client: `client.wait(table.inner().put(put).when("not exists(f:q)"))`, or
+    /// `client.wait(typed_table.get(&key))`.
+    pub fn wait<F: IntoFuture>(&self, future: F) -> F::Output {
         self.waiter.wait(future)
+    }
+
+    /// Iterates over any stream of the async client: `for row in client.iter(typed_table.scan(7).stream())`.
+    pub fn iter<S: Stream + Unpin>(&self, stream: S) -> Iter<S> {
+        Iter { stream, waiter: Arc::clone(&self.waiter) }
     }
 
     /// Waits for the calls of other threads and ends the sessions: see [`crate::Client::close`].
@@ -156,6 +184,19 @@ impl Table {
         &self.table
     }
 
+    /// The table's name.
+    #[must_use]
+    pub fn name(&self) -> TableName {
+        self.table.name()
+    }
+
+    /// The same table with another timeout for each call made through this handle.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.table = self.table.with_timeout(timeout);
+        self
+    }
+
     /// Writes cells of one row: see [`crate::Table::put`].
     ///
     /// # Errors
@@ -168,8 +209,30 @@ impl Table {
     ///
     /// # Errors
     /// As for [`crate::Table::delete`].
-    pub fn delete(&self, delete: Delete) -> Result<(), Error> {
+    pub fn delete(&self, delete: impl Into<Delete>) -> Result<(), Error> {
         self.waiter.wait(self.table.delete(delete))
+    }
+
+    /// Writes many rows independently: see [`crate::Table::put_many`].
+    ///
+    /// # Errors
+    /// As for [`crate::Table::put_many`].
+    pub fn put_many(
+        &self,
+        puts: impl IntoIterator<Item = Put>,
+    ) -> Result<Vec<Result<MutationOutcome, RowError>>, Error> {
+        self.waiter.wait(self.table.put_many(puts))
+    }
+
+    /// Deletes from many rows independently: see [`crate::Table::delete_many`].
+    ///
+    /// # Errors
+    /// As for [`crate::Table::delete_many`].
+    pub fn delete_many<D: Into<Delete>>(
+        &self,
+        deletes: impl IntoIterator<Item = D>,
+    ) -> Result<Vec<Result<MutationOutcome, RowError>>, Error> {
+        self.waiter.wait(self.table.delete_many(deletes))
     }
 
     /// Applies a mixture of changes to one row: see [`crate::Table::mutate`].
@@ -208,6 +271,22 @@ impl Table {
         self.waiter.wait(self.table.append(row, family, qualifier, value))
     }
 
+    /// Puts if a condition holds; returns whether it did: see [`crate::Table::check_and_put`].
+    ///
+    /// # Errors
+    /// As for [`crate::Table::check_and_put`].
+    pub fn check_and_put(&self, condition: impl Into<Condition>, put: Put) -> Result<bool, Error> {
+        self.waiter.wait(self.table.check_and_put(condition, put))
+    }
+
+    /// Deletes if a condition holds; returns whether it did: see [`crate::Table::check_and_delete`].
+    ///
+    /// # Errors
+    /// As for [`crate::Table::check_and_delete`].
+    pub fn check_and_delete(&self, condition: impl Into<Condition>, delete: impl Into<Delete>) -> Result<bool, Error> {
+        self.waiter.wait(self.table.check_and_delete(condition, delete))
+    }
+
     /// Mutates a row if a condition holds; returns whether it did: see [`crate::Table::check_and_mutate`].
     ///
     /// # Errors
@@ -240,7 +319,7 @@ impl Table {
     #[must_use]
     pub fn writer(&self, options: WriterOptions) -> BatchWriter {
         let writer = self.waiter.wait(async { self.table.writer(options) });
-        BatchWriter { writer, waiter: Arc::clone(&self.waiter) }
+        BatchWriter::new(writer, Arc::clone(&self.waiter))
     }
 
     /// Reads one row: see [`crate::Table::get`].
@@ -248,7 +327,7 @@ impl Table {
     /// # Errors
     /// As for [`crate::Table::get`].
     pub fn get(&self, get: impl Into<Get>) -> Result<Option<RowData>, Error> {
-        self.waiter.wait(self.table.get(get).into_future())
+        self.waiter.wait(self.table.get(get))
     }
 
     /// Reads many rows: see [`crate::Table::get_many`].
@@ -256,7 +335,7 @@ impl Table {
     /// # Errors
     /// As for [`crate::Table::get_many`].
     pub fn get_many<G: Into<Get>>(&self, gets: impl IntoIterator<Item = G>) -> Result<Vec<Option<RowData>>, Error> {
-        self.waiter.wait(self.table.get_many(gets).into_future())
+        self.waiter.wait(self.table.get_many(gets))
     }
 
     /// Whether a row exists: see [`crate::Table::exists`].
@@ -264,7 +343,15 @@ impl Table {
     /// # Errors
     /// As for [`crate::Table::exists`].
     pub fn exists(&self, get: impl Into<Get>) -> Result<bool, Error> {
-        self.waiter.wait(self.table.exists(get).into_future())
+        self.waiter.wait(self.table.exists(get))
+    }
+
+    /// Whether each of many rows exists: see [`crate::Table::exists_many`].
+    ///
+    /// # Errors
+    /// As for [`crate::Table::exists_many`].
+    pub fn exists_many<G: Into<Get>>(&self, gets: impl IntoIterator<Item = G>) -> Result<Vec<bool>, Error> {
+        self.waiter.wait(self.table.exists_many(gets))
     }
 
     /// Reads the rows of a range: see [`crate::Table::scan`]. Long scans are read ahead while the program handles rows.
@@ -272,7 +359,7 @@ impl Table {
     /// # Errors
     /// As for [`crate::Table::scan`]; later errors come from the iterator.
     pub fn scan(&self, scan: impl Into<Scan>) -> Result<Rows, Error> {
-        let stream = self.waiter.wait(self.table.scan(scan).into_future())?;
+        let stream = self.waiter.wait(self.table.scan(scan))?;
         Ok(Rows { stream, waiter: Arc::clone(&self.waiter) })
     }
 
@@ -281,7 +368,7 @@ impl Table {
     /// # Errors
     /// As for [`crate::Table::first`].
     pub fn first(&self, range: impl Into<KeyRange>) -> Result<Option<RowData>, Error> {
-        self.waiter.wait(self.table.first(range).into_future())
+        self.waiter.wait(self.table.first(range))
     }
 
     /// The last row of a range: see [`crate::Table::last`].
@@ -289,15 +376,79 @@ impl Table {
     /// # Errors
     /// As for [`crate::Table::last`].
     pub fn last(&self, range: impl Into<KeyRange>) -> Result<Option<RowData>, Error> {
-        self.waiter.wait(self.table.last(range).into_future())
+        self.waiter.wait(self.table.last(range))
     }
 
-    /// The number of rows: see [`crate::Table::count`].
+    /// The row with this key, else the last before it: see [`crate::Table::floor`].
+    ///
+    /// # Errors
+    /// As for [`crate::Table::floor`].
+    pub fn floor(&self, row: impl AsRef<[u8]>) -> Result<Option<RowData>, Error> {
+        self.waiter.wait(self.table.floor(row))
+    }
+
+    /// The row with this key, else the first after it: see [`crate::Table::ceiling`].
+    ///
+    /// # Errors
+    /// As for [`crate::Table::ceiling`].
+    pub fn ceiling(&self, row: impl AsRef<[u8]>) -> Result<Option<RowData>, Error> {
+        self.waiter.wait(self.table.ceiling(row))
+    }
+
+    /// The last row before this key: see [`crate::Table::lower`].
+    ///
+    /// # Errors
+    /// As for [`crate::Table::lower`].
+    pub fn lower(&self, row: impl AsRef<[u8]>) -> Result<Option<RowData>, Error> {
+        self.waiter.wait(self.table.lower(row))
+    }
+
+    /// The first row after this key: see [`crate::Table::higher`].
+    ///
+    /// # Errors
+    /// As for [`crate::Table::higher`].
+    pub fn higher(&self, row: impl AsRef<[u8]>) -> Result<Option<RowData>, Error> {
+        self.waiter.wait(self.table.higher(row))
+    }
+
+    /// The first row of each prefix that rows share: see [`crate::Table::latest`]. For several rows of each, or a part of the
+    /// table, scan: `table.scan(Scan::prefix("a").latest(LatestPer::parts(1), 3))`.
+    ///
+    /// # Errors
+    /// As for [`crate::Table::latest`]; later errors come from the iterator.
+    pub fn latest(&self, per: LatestPer) -> Result<Rows, Error> {
+        self.scan(Scan::all().latest(per, 1))
+    }
+
+    /// Reads one page: see [`crate::Table::page`]. Limit and token are those of the scan:
+    /// `table.page(Scan::prefix("user-").limit(10).after(token))`.
+    ///
+    /// # Errors
+    /// As for [`crate::Table::page`].
+    pub fn page(&self, scan: impl Into<Scan>) -> Result<Page, Error> {
+        self.waiter.wait(self.table.page(scan))
+    }
+
+    /// Count, sum, minimum, maximum and average of a column: see [`crate::Table::aggregate`].
+    ///
+    /// # Errors
+    /// As for [`crate::Table::aggregate`].
+    pub fn aggregate(
+        &self,
+        range: impl Into<KeyRange>,
+        family: &str,
+        qualifier: impl AsRef<[u8]>,
+        read_as: ValueType,
+    ) -> Result<Aggregate, Error> {
+        self.waiter.wait(self.table.aggregate(family, qualifier, read_as).range(range))
+    }
+
+    /// The number of rows: see [`crate::Table::count`]. A scan may have a filter: `table.count(Scan::all().filter("f:q = 'v'"))`.
     ///
     /// # Errors
     /// As for [`crate::Table::count`].
     pub fn count(&self, rows: impl Into<Scan>) -> Result<u64, Error> {
-        self.waiter.wait(self.table.count(rows).into_future())
+        self.waiter.wait(self.table.count(rows))
     }
 }
 
@@ -321,43 +472,22 @@ impl Iterator for Rows {
     }
 }
 
-/// Writes many rows in batches; see [`crate::BatchWriter`].
-#[derive(Clone, Debug)]
-pub struct BatchWriter {
-    writer: crate::BatchWriter,
+/// The items of a stream, one after another. Created by [`Client::iter`].
+pub struct Iter<S> {
+    stream: S,
     waiter: Arc<Waiter>,
 }
 
-impl BatchWriter {
-    /// Accepts a mutation: see [`crate::BatchWriter::mutate`].
-    ///
-    /// # Errors
-    /// As for [`crate::BatchWriter::mutate`].
-    pub fn mutate(&self, mutation: impl Into<RowMutation>) -> Result<(), Error> {
-        self.waiter.wait(self.writer.mutate(mutation))
+impl<S> std::fmt::Debug for Iter<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Iter")
     }
+}
 
-    /// Accepts a put: see [`crate::BatchWriter::put`].
-    ///
-    /// # Errors
-    /// As for [`crate::BatchWriter::put`].
-    pub fn put(&self, put: Put) -> Result<(), Error> {
-        self.mutate(put)
-    }
+impl<S: Stream + Unpin> Iterator for Iter<S> {
+    type Item = S::Item;
 
-    /// Waits until every mutation given so far is answered: see [`crate::BatchWriter::flush`].
-    ///
-    /// # Errors
-    /// As for [`crate::BatchWriter::flush`].
-    pub fn flush(&self) -> Result<(), FlushError> {
-        self.waiter.wait(self.writer.flush())
-    }
-
-    /// Flushes, and closes the writer and its clones: see [`crate::BatchWriter::close`].
-    ///
-    /// # Errors
-    /// As for [`crate::BatchWriter::close`].
-    pub fn close(self) -> Result<(), FlushError> {
-        self.waiter.wait(self.writer.close())
+    fn next(&mut self) -> Option<S::Item> {
+        self.waiter.wait(Pin::new(&mut self.stream).next())
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrane_filter::IntoFilter;
 use terrane_types::value_type::ValueType;
-use terrane_types::{KeyRange, ServerId, TableId};
+use terrane_types::{IntoPrefix, KeyRange, ServerId, TableId};
 
 use crate::api::table::Table;
 use crate::consistency::{AsOf, Consistency, older};
@@ -80,9 +80,9 @@ impl Table {
 #[derive(Clone, Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct CountRequest<'t> {
-    table: &'t Table,
-    scan: Scan,
-    options: ReadOptions,
+    pub(crate) table: &'t Table,
+    pub(crate) scan: Scan,
+    pub(crate) options: ReadOptions,
 }
 
 reading_request!(CountRequest, u64);
@@ -119,9 +119,9 @@ impl AggregateRequest<'_> {
         self
     }
 
-    /// Only rows that start with these bytes.
-    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
-        self.scan.range = KeyRange::prefix(prefix.as_ref());
+    /// Only rows with this prefix: bytes, text, or the leading parts of a typed key.
+    pub fn prefix(mut self, prefix: impl IntoPrefix) -> Self {
+        self.scan.range = prefix.prefixed_rows();
         self
     }
 

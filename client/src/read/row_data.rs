@@ -1,5 +1,7 @@
 //! One row as it was read. Its cells are slices of the received block; they are never copied.
 
+use std::fmt;
+
 use terrane_types::{CellRef, ColumnValue, Invalid, PackedCells, PackedRow, Row, escape, escape_family};
 
 use crate::error::Error;
@@ -24,6 +26,7 @@ impl RowData {
     }
 
     /// The row's key.
+    #[doc(alias = "key")]
     #[must_use]
     pub const fn row(&self) -> &Row {
         &self.row
@@ -56,8 +59,14 @@ impl RowData {
         T::from_value(value).map(Some).map_err(named)
     }
 
-    /// All versions of a column that were read, newest first, as (timestamp in milliseconds, value).
-    pub fn versions<'a>(&'a self, family: &'a str, qualifier: &'a [u8]) -> impl Iterator<Item = (i64, &'a [u8])> {
+    /// All versions of a column that were read, newest first, as (timestamp in milliseconds, value). A read returns one version
+    /// unless it asks for more: `.versions(3)`.
+    pub fn versions<'a, Q: AsRef<[u8]> + ?Sized>(
+        &'a self,
+        family: &'a str,
+        qualifier: &'a Q,
+    ) -> impl Iterator<Item = (i64, &'a [u8])> + use<'a, Q> {
+        let qualifier = qualifier.as_ref();
         self.cells()
             .filter(move |cell| cell.family == family.as_bytes() && cell.qualifier == qualifier)
             .map(|cell| (cell.timestamp, cell.value))
@@ -70,20 +79,29 @@ impl RowData {
     }
 }
 
-impl std::fmt::Debug for RowData {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {{", terrane_types::escape(&self.row))?;
+impl RowData {
+    /// The row with its key as text: `user-17 { info:age@1700000000000=36 }`. What is not printable ASCII is escaped.
+    pub(crate) fn show(&self, key: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{key} {{")?;
         for cell in self.cells() {
-            write!(
-                f,
-                " {}:{}@{}={}",
-                terrane_types::escape_family(cell.family),
-                terrane_types::escape(cell.qualifier),
-                cell.timestamp,
-                terrane_types::escape(cell.value)
-            )?;
+            let (family, qualifier) = (escape_family(cell.family), escape(cell.qualifier));
+            write!(f, " {family}:{qualifier}@{}={}", cell.timestamp, escape(cell.value))?;
         }
-        write!(f, " }}")
+        f.write_str(" }")
+    }
+}
+
+/// The key and the cells, as `family:qualifier@timestamp=value`; bytes that are not printable ASCII are escaped.
+impl fmt::Display for RowData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.show(&escape(&self.row), f)
+    }
+}
+
+/// As it is displayed.
+impl fmt::Debug for RowData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -99,6 +117,8 @@ mod tests {
         assert_eq!(row.read::<i64>("f", "visits").unwrap(), Some(5));
         assert_eq!(row.read::<String>("f", "text").unwrap().as_deref(), Some("five"));
         assert_eq!(row.read::<i64>("f", "absent").unwrap(), None);
+        assert_eq!(row.versions("f", "text").collect::<Vec<_>>(), [(1, &b"five"[..])]);
+        assert_eq!(row.to_string(), r"r { f:text@1=five f:visits@1=\x00\x00\x00\x00\x00\x00\x00\x05 }");
         let error = row.read::<i64>("f", "text").unwrap_err().to_string();
         assert!(error.starts_with("row r, column f:text: ") && error.contains("8 bytes"), "{error}");
     }

@@ -19,11 +19,11 @@ use crate::read::scanner::Scanner;
 /// ```no_run
 /// # async fn run(table: terrane_client::Table) -> Result<(), terrane_client::Error> {
 /// let mut rows = table.scan("user-").await?;
-/// while let Some(row) = rows.next().await {
-///     println!("{:?}", row?);
+/// while let Some(row) = rows.try_next().await? {
+///     println!("{row}");
 /// }
 /// // Few rows: all at once.
-/// let newest_ten = table.scan("user-").reverse().limit(10).await?.collect().await?;
+/// let newest_ten = table.scan("user-").reverse().limit(10).collect().await?;
 /// // Many rows: some at a time.
 /// let mut rows = table.scan(..).await?;
 /// loop {
@@ -72,6 +72,15 @@ impl RowStream {
     /// waits for the same row.
     pub async fn next(&mut self) -> Option<Result<RowData, Error>> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+
+    /// The next row, `None` at the end; an error is the function's: `while let Some(row) = rows.try_next().await? { .. }`. As
+    /// [`RowStream::next`].
+    ///
+    /// # Errors
+    /// The stream's.
+    pub async fn try_next(&mut self) -> Result<Option<RowData>, Error> {
+        self.next().await.transpose()
     }
 
     /// The next rows, up to this many: fewer, or none, only at the end. A row that was read before an error is lost; dropping

@@ -5,7 +5,7 @@
 use std::ops::RangeBounds;
 
 use bytes::Bytes;
-use terrane_types::{Invalid, KeyRange};
+use terrane_types::{IntoPrefix, Invalid, KeyRange};
 
 use crate::consistency::Consistency;
 use crate::read::key_after::key_after;
@@ -98,9 +98,10 @@ impl Scan {
         }
     }
 
-    /// A scan of the rows that start with `prefix`.
-    pub fn prefix(prefix: impl AsRef<[u8]>) -> Self {
-        Self::range(KeyRange::prefix(prefix.as_ref()))
+    /// A scan of the rows that start with `prefix`: bytes, text, or the leading parts of a typed key
+    /// (`Scan::prefix(ActionKey::prefix().user(7))`).
+    pub fn prefix(prefix: impl IntoPrefix) -> Self {
+        Self::range(prefix.prefixed_rows())
     }
 
     /// A scan of the rows between two bounds, each included or not: `Scan::rows("a".."c")`, `Scan::rows("a"..="c")`,
@@ -112,6 +113,7 @@ impl Scan {
     selection_methods!(selection);
 
     /// Starts at this row, inclusive. The start is the lower bound, also in reverse.
+    #[doc(alias = "withStartRow")]
     pub fn start(mut self, row: impl AsRef<[u8]>) -> Self {
         self.range.start = Bytes::copy_from_slice(row.as_ref());
         self
@@ -124,6 +126,7 @@ impl Scan {
     }
 
     /// Ends before this row; nothing bounds it if the row is empty. In both directions the end is the upper bound.
+    #[doc(alias = "withStopRow")]
     pub fn end(mut self, row: impl AsRef<[u8]>) -> Self {
         self.range.end = Bytes::copy_from_slice(row.as_ref());
         self
@@ -136,6 +139,7 @@ impl Scan {
     }
 
     /// Reads from the last row of the range to the first.
+    #[doc(alias = "setReversed")]
     pub fn reverse(mut self) -> Self {
         self.reverse = true;
         self

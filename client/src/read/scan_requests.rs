@@ -7,6 +7,7 @@ use terrane_types::KeyRange;
 use crate::api::table::Table;
 use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
+use crate::read::count::CountRequest;
 use crate::read::key_after::key_after;
 use crate::read::request::{ReadOptions, reading_request};
 use crate::read::row_data::RowData;
@@ -42,9 +43,9 @@ macro_rules! scan_methods {
             self
         }
 
-        /// Only rows that start with these bytes.
-        pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
-            self.scan.range = terrane_types::KeyRange::prefix(prefix.as_ref());
+        /// Only rows with this prefix: bytes, text, or the leading parts of a typed key.
+        pub fn prefix(mut self, prefix: impl terrane_types::IntoPrefix) -> Self {
+            self.scan.range = prefix.prefixed_rows();
             self
         }
 
@@ -70,6 +71,33 @@ macro_rules! scan_methods {
 
 pub(crate) use scan_methods;
 
+/// The ways to take the rows of a request that gives a stream when it is awaited.
+macro_rules! stream_methods {
+    ($lifetime:lifetime [$($row_type:ident $($bounds:tt)*)?] $request:ty, $row:ty, $stream:literal) => {
+        impl<$lifetime $(, $row_type $($bounds)*)?> $request {
+            /// All rows at once: the same as `.await?.collect().await`. They are held in memory together, so give the request a
+            /// limit unless the range is known to be small.
+            ///
+            /// # Errors
+            /// Those of the request and of its stream; the rows read before are lost.
+            pub async fn collect(self) -> Result<Vec<$row>, crate::error::Error> {
+                self.await?.collect().await
+            }
+
+            #[doc = concat!("The rows as a [`Stream`](futures::Stream) that starts when it is first polled; ", $stream,
+                ". Errors of the start come as its first item.")]
+            pub fn stream(
+                self,
+            ) -> impl futures::Stream<Item = Result<$row, crate::error::Error>> + Send + Unpin + use<$lifetime $(, $row_type)?> {
+                use futures::{StreamExt as _, TryStreamExt as _};
+                futures::stream::once(self.into_future()).try_flatten().boxed()
+            }
+        }
+    };
+}
+
+pub(crate) use stream_methods;
+
 impl Table {
     /// Reads the rows of a range one after another, over as many regions as it spans, forwards or in reverse.
     ///
@@ -79,6 +107,7 @@ impl Table {
     ///
     /// # Errors
     /// [`Error::Invalid`] before any request is sent. Other errors come from the stream.
+    #[doc(alias = "getScanner")]
     pub fn scan(&self, scan: impl Into<Scan>) -> ScanRequest<'_> {
         let scan = scan.into();
         ScanRequest { table: self, options: ReadOptions::new(scan.consistency), scan }
@@ -90,6 +119,7 @@ impl Table {
     /// ```no_run
     /// use terrane_client::LatestPer;
     /// # async fn run(actions: terrane_client::Table) -> Result<(), terrane_client::Error> {
+    /// let newest_of_each_user = actions.latest(LatestPer::parts(1)).collect().await?;
     /// let mut newest_three_of_each_user = actions.latest(LatestPer::parts(1)).rows(3).await?;
     /// while let Some(row) = newest_three_of_each_user.next().await {
     ///     println!("{:?}", row?);
@@ -99,6 +129,7 @@ impl Table {
     ///
     /// # Errors
     /// As for [`Table::scan`]; the stream fails with [`Error::Invalid`] when the table declares no key with that many parts.
+    #[doc(alias = "latest_of_each")]
     pub fn latest(&self, per: LatestPer) -> LatestRequest<'_> {
         LatestRequest {
             table: self,
@@ -203,6 +234,15 @@ pub struct ScanRequest<'t> {
 
 reading_request!(only ScanRequest, RowStream);
 
+stream_methods!('t [] ScanRequest<'t>, RowData, "awaiting the request gives a [`RowStream`], which has more methods");
+
+impl<'t> ScanRequest<'t> {
+    /// The number of rows that the scan would return; the servers count. The same as [`Table::count`] of the scan.
+    pub fn count(self) -> CountRequest<'t> {
+        CountRequest { table: self.table, scan: self.scan, options: self.options }
+    }
+}
+
 impl ScanRequest<'_> {
     selection_methods!(scan.selection);
     scan_methods!();
@@ -229,6 +269,8 @@ pub struct LatestRequest<'t> {
 }
 
 reading_request!(only LatestRequest, RowStream);
+
+stream_methods!('t [] LatestRequest<'t>, RowData, "awaiting the request gives a [`RowStream`], which has more methods");
 
 impl LatestRequest<'_> {
     selection_methods!(scan.selection);

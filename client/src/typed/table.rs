@@ -2,12 +2,15 @@
 
 use std::marker::PhantomData;
 
-use terrane_types::{IntoSpan, Invalid, Returns, RowKey, TableRow};
+use terrane_types::{IntoSpan, Returns, RowKey, TableRow};
 
 use crate::api::table::Table;
 use crate::error::Error;
 use crate::typed::keyed::check_declared;
+use crate::typed::mutation::mutation_of;
 use crate::typed::reads::{Side, TypedCount, TypedEnd, TypedGet, TypedPageRequest, TypedScan, typed_reads};
+use crate::typed::writer::TypedWriter;
+use crate::write::batch_writer::WriterOptions;
 use crate::write::operations::Delete;
 use crate::write::requests::{WriteManyRequest, WriteRequest, answers};
 use crate::write::row_mutation::RowMutation;
@@ -120,6 +123,12 @@ impl<R: TableRow + Send + 'static> TypedTable<R> {
         Ok(mutation_of(row)?)
     }
 
+    /// A writer that collects rows into batches and sends them in the background. As [`Table::writer`].
+    #[must_use]
+    pub fn writer(&self, options: WriterOptions) -> TypedWriter<R> {
+        TypedWriter::new(self.table.writer(options))
+    }
+
     /// Adds `by` to a counter of the row and returns its new value. As [`Table::increment`]; an `i64` field of the struct can be
     /// a counter.
     ///
@@ -142,16 +151,4 @@ impl<R: TableRow + Send + 'static> TypedTable<R> {
     }
 
     typed_reads!(R, R::Key);
-}
-
-fn mutation_of<R: TableRow>(row: &R) -> Result<RowMutation, Invalid> {
-    let name = row.key().encode()?;
-    let mut mutation = RowMutation::new(&name);
-    for ((family, qualifier), value) in R::COLUMNS.iter().zip(row.columns()?) {
-        mutation = match value {
-            Some(value) => mutation.set(family, qualifier, value),
-            None => mutation.delete(Delete::new(&name).column(family, qualifier)),
-        };
-    }
-    Ok(mutation)
 }

@@ -130,13 +130,25 @@ impl fmt::Display for FlushError {
     }
 }
 
-/// Writes many rows of one table in batches. Cheap to clone; clones share the batches.
+/// Writes many rows of one table in batches: what a `BufferedMutator` is in HBase and an `Appender` in other databases. Cheap to
+/// clone; clones share the batches.
+///
+/// A batch is sent when it has [`WriterOptions::batch_rows`] rows or [`WriterOptions::batch_bytes`] bytes, when its first row has
+/// waited for [`WriterOptions::linger`], or at a flush. Callers wait while [`WriterOptions::memory_bytes`] are not answered.
 ///
 /// **Durability**: [`BatchWriter::put`] only accepts a row. When [`BatchWriter::flush`] or [`BatchWriter::close`] returns `Ok`, or
-/// a [`Receipt`] does, a quorum of servers has the row on disk. Rows that a writer holds when its last clone is dropped are
-/// still sent while the runtime lives, but errors are only logged: close the writer.
+/// a [`Receipt`] does, a quorum of servers has the row on disk.
 ///
-/// **Retry safety**: as for [`Table::put`], for each row.
+/// **What can be lost**: rows that were accepted and not flushed. If the process ends, each of them may be written or not. If the
+/// last clone is dropped without [`BatchWriter::close`], its rows are still sent while the runtime lives, but errors are only
+/// logged. If the runtime is shut down, [`FlushError::unknown`] counts the rows without an outcome. Nothing that a flush reported
+/// as written is lost.
+///
+/// **Errors** are per row: a row that fails does not affect the others. Its receipt has the error, or else the next flush, with
+/// the row's key.
+///
+/// **Retry safety**: as for [`Table::put`], for each row: the writer itself repeats a row until the timeout of its table handle, and
+/// it is applied once.
 ///
 /// ```no_run
 /// # async fn run(table: terrane_client::Table) -> Result<(), Box<dyn std::error::Error>> {
@@ -257,12 +269,12 @@ impl BatchWriter {
         self.mutate(put).await
     }
 
-    /// Accepts a delete. Waits while the writer's memory is full.
+    /// Accepts a delete; a row key alone deletes the whole row. Waits while the writer's memory is full.
     ///
     /// # Errors
     /// As for [`BatchWriter::put`].
-    pub async fn delete(&self, delete: Delete) -> Result<(), Error> {
-        self.mutate(delete).await
+    pub async fn delete(&self, delete: impl Into<Delete>) -> Result<(), Error> {
+        self.mutate(delete.into()).await
     }
 
     /// Accepts a mutation. Waits while the writer's memory is full.

@@ -28,6 +28,7 @@ impl Put {
 
     /// Writes a cell with the server's timestamp. The value is bytes, text, a number (`5_i64`; big-endian), `bool`, a UUID or
     /// any other [`CellValue`].
+    #[doc(alias = "addColumn")]
     #[must_use]
     pub fn set<'v>(mut self, family: &str, qualifier: impl AsRef<[u8]>, value: impl Into<CellValue<'v>>) -> Self {
         self.mutation = self.mutation.set(family, qualifier, value);
@@ -58,6 +59,16 @@ impl Put {
 /// time are deleted: cells that were written with a timestamp in the future stay.
 ///
 /// A delete hides only what was written before it, whatever the timestamps of later writes.
+///
+/// Calls that take a delete also take a row key alone: it deletes the whole row.
+///
+/// ```
+/// use terrane_client::Delete;
+/// let row = Delete::new("user-17");
+/// let columns = Delete::new("user-17").column("info", "mail").column("info", "age");
+/// let family = Delete::new("user-17").family("info");
+/// let version = Delete::new("user-17").version("info", "mail", 1_700_000_000_000);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Delete {
     mutation: RowMutation,
@@ -71,6 +82,7 @@ impl Delete {
     }
 
     /// Deletes all versions of a column.
+    #[doc(alias = "addColumns")]
     #[must_use]
     pub fn column(mut self, family: &str, qualifier: impl AsRef<[u8]>) -> Self {
         self.mutation.push(CellKind::DeleteColumn, family, qualifier.as_ref(), LATEST, &[]);
@@ -85,6 +97,7 @@ impl Delete {
     }
 
     /// Deletes the version of a column with exactly this timestamp.
+    #[doc(alias = "addColumn")]
     #[must_use]
     pub fn version(mut self, family: &str, qualifier: impl AsRef<[u8]>, timestamp: i64) -> Self {
         self.mutation.push_at(CellKind::Delete, family, qualifier.as_ref(), timestamp, &[]);
@@ -92,6 +105,7 @@ impl Delete {
     }
 
     /// Deletes all cells of a family.
+    #[doc(alias = "addFamily")]
     #[must_use]
     pub fn family(mut self, family: &str) -> Self {
         self.mutation.push(CellKind::DeleteFamily, family, &[], LATEST, &[]);
@@ -119,6 +133,13 @@ impl Delete {
     }
 }
 
+/// A row key by itself deletes the whole row.
+impl<R: AsRef<[u8]>> From<R> for Delete {
+    fn from(row: R) -> Self {
+        Self::new(row)
+    }
+}
+
 impl From<Put> for RowMutation {
     fn from(put: Put) -> Self {
         put.mutation
@@ -139,9 +160,17 @@ impl From<Delete> for RowMutation {
 /// A column that holds another value, or would overflow, fails the whole mutation: [`crate::Error::Invalid`] names the column,
 /// and nothing is applied.
 ///
-/// ```
-/// use terrane_client::Increment;
+/// [`Table::increment`](crate::Table::increment) adds to one counter and returns its new value. This adds to several:
+///
+/// ```no_run
+/// # async fn run(pages: terrane_client::Table) -> Result<(), terrane_client::Error> {
+/// use terrane_client::{Increment, Returns};
 /// let visit = Increment::new("page-9").by("stats", "visits", 1).by("stats", "bytes", 5_120);
+/// let outcome = pages.mutate(visit).returning(Returns::New).await?;
+/// if let Some(row) = outcome.row {
+///     println!("{:?} visits", row.read::<i64>("stats", "visits")?);
+/// }
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Increment {
@@ -155,7 +184,8 @@ impl Increment {
         Self { mutation: RowMutation::new(row) }
     }
 
-    /// Adds `by` to a counter; a negative number subtracts.
+    /// Adds `by` to a counter; a negative number subtracts. A column may be named once.
+    #[doc(alias("addColumn", "add"))]
     #[must_use]
     pub fn by(mut self, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> Self {
         self.mutation = self.mutation.increment(family, qualifier, by);
@@ -265,6 +295,7 @@ mod tests {
     #[test]
     fn a_delete_that_names_nothing_deletes_the_whole_row() {
         assert!(RowMutation::from(Delete::new("r")).whole_row);
+        assert!(RowMutation::from(Delete::from("r")).whole_row);
         assert!(!RowMutation::from(Delete::new("r").column("f", "q")).whole_row);
     }
 

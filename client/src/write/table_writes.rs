@@ -36,13 +36,14 @@ impl Table {
         WriteRequest::new(self, put.into(), answers::nothing)
     }
 
-    /// Deletes cells of one row, all or none; the whole row if the delete names nothing. The whole row is every family that
-    /// the table has when the delete takes effect, including families that this client does not know yet.
+    /// Deletes cells of one row, all or none; the whole row if the delete names nothing, or if a row key is given in its place
+    /// (`delete("user-17")`). The whole row is every family that the table has when the delete takes effect, including
+    /// families that this client does not know yet.
     ///
     /// # Errors
     /// As for [`Table::put`].
-    pub fn delete(&self, delete: Delete) -> WriteRequest<()> {
-        WriteRequest::new(self, delete.into(), answers::nothing)
+    pub fn delete(&self, delete: impl Into<Delete>) -> WriteRequest<()> {
+        WriteRequest::new(self, delete.into().into(), answers::nothing)
     }
 
     /// Applies a mixture of puts, deletes, increments and appends to one row, all or none.
@@ -110,8 +111,8 @@ impl Table {
     ///
     /// # Errors
     /// As for [`Table::check_and_put`].
-    pub fn check_and_delete(&self, condition: impl Into<Condition>, delete: Delete) -> WriteRequest<bool> {
-        self.check_and_mutate(condition, delete)
+    pub fn check_and_delete(&self, condition: impl Into<Condition>, delete: impl Into<Delete>) -> WriteRequest<bool> {
+        self.check_and_mutate(condition, delete.into())
     }
 
     /// Mutates a row if a condition holds; returns whether it did.
@@ -134,6 +135,22 @@ impl Table {
     /// of it that deletes cannot return cells: that mutation is refused, so send the two in separate calls.
     pub fn mutate_many(&self, mutations: Vec<RowMutation>) -> WriteManyRequest {
         WriteManyRequest::new(self, mutations)
+    }
+
+    /// Writes many rows independently: [`Table::mutate_many`] of puts.
+    ///
+    /// # Errors
+    /// As for [`Table::mutate_many`].
+    pub fn put_many(&self, puts: impl IntoIterator<Item = Put>) -> WriteManyRequest {
+        self.mutate_many(puts.into_iter().map(RowMutation::from).collect())
+    }
+
+    /// Deletes from many rows independently: [`Table::mutate_many`] of deletes. A row key deletes its whole row.
+    ///
+    /// # Errors
+    /// As for [`Table::mutate_many`].
+    pub fn delete_many<D: Into<Delete>>(&self, deletes: impl IntoIterator<Item = D>) -> WriteManyRequest {
+        self.mutate_many(deletes.into_iter().map(|delete| delete.into().into()).collect())
     }
 
     /// Applies mutations of several rows atomically: all or none, at one moment, including their conditions. If one condition
@@ -169,6 +186,7 @@ impl Table {
     }
 
     /// A writer that collects mutations into batches and sends them in the background. Must be called within a runtime.
+    #[doc(alias("BufferedMutator", "Appender"))]
     #[must_use]
     pub fn writer(&self, options: WriterOptions) -> BatchWriter {
         BatchWriter::new(self.clone(), options)

@@ -7,6 +7,7 @@ mod blocking;
 mod bulk;
 mod fake;
 mod liveness;
+mod newcomer;
 mod reading;
 mod routing;
 mod scanning;

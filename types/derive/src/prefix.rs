@@ -49,6 +49,12 @@ fn builder(input: &DeriveInput, parts: &[Part<'_>], given: usize, bucketed: bool
                     ::terrane_types::KeyRange::prefix(&prefix.bytes)
                 }
             }
+
+            impl ::terrane_types::IntoPrefix for #name {
+                fn prefixed_rows(self) -> ::terrane_types::KeyRange {
+                    ::terrane_types::KeyRange::prefix(&self.bytes)
+                }
+            }
         }
     });
     quote! {
@@ -111,35 +117,68 @@ fn next_part(input: &DeriveInput, part: &Part<'_>, given: usize) -> Tokens {
     }
 }
 
-/// The first parts convert into a span: one part as itself, several as a tuple.
+/// The first parts convert into a span: one part as itself, several as a tuple. Each may be given as its field has it or as the plain
+/// value (`(7, 1_000)` for a `u64` and a `Desc<i64>`), and text may be borrowed.
 fn leading_parts(key: &Ident, parts: &[Part<'_>]) -> Tokens {
-    let kinds = parts.iter().map(|part| part.kind);
-    let (given, places) = if let [only] = parts {
-        let kind = only.kind;
-        (quote!(#kind), vec![quote!(self)])
-    } else {
-        let places = (0..parts.len()).map(|at| {
+    let kinds = || parts.iter().map(|part| part.kind);
+    let as_fields = span_of(key, &kinds().map(Given::Field).collect::<Vec<_>>());
+    let has_desc = kinds().any(|kind| meant(kind).1);
+    let plain = has_desc.then(|| span_of(key, &kinds().map(Given::plain).collect::<Vec<_>>()));
+    let has_text = kinds().any(|kind| is_text(meant(kind).0));
+    let borrowed = has_text.then(|| span_of(key, &kinds().map(Given::borrowed).collect::<Vec<_>>()));
+    quote!(#as_fields #plain #borrowed)
+}
+
+/// How the caller gives one leading part.
+enum Given<'a> {
+    /// As the field has it.
+    Field(&'a Type),
+    /// The plain value; whether the field has it in a `Desc`.
+    Plain(&'a Type, bool),
+    /// A borrowed text; whether the field has it in a `Desc`.
+    Text(bool),
+}
+
+impl<'a> Given<'a> {
+    fn plain(kind: &'a Type) -> Self {
+        let (value, desc) = meant(kind);
+        Self::Plain(value, desc)
+    }
+
+    /// Plain, and text without owning it.
+    fn borrowed(kind: &'a Type) -> Self {
+        let (value, desc) = meant(kind);
+        if is_text(value) { Self::Text(desc) } else { Self::Plain(value, desc) }
+    }
+}
+
+fn span_of(key: &Ident, given: &[Given<'_>]) -> Tokens {
+    let kinds = given.iter().map(|part| match part {
+        Given::Field(kind) | Given::Plain(kind, _) => quote!(#kind),
+        Given::Text(_) => quote!(&str),
+    });
+    let kinds: Vec<Tokens> = kinds.collect();
+    let encoded = given.iter().enumerate().map(|(at, part)| {
+        let place = if given.len() == 1 {
+            quote!(self)
+        } else {
             let at = syn::Index::from(at);
             quote!(self.#at)
-        });
-        (quote!((#(#kinds),*)), places.collect())
-    };
-    let borrowed = parts.first().filter(|part| parts.len() == 1 && is_text(part.kind)).map(|_| {
-        quote! {
-            impl ::terrane_types::row_key::IntoSpan<#key> for &str {
-                fn into_span(self) -> ::terrane_types::row_key::KeySpan<#key> {
-                    ::terrane_types::row_key::IntoSpan::<#key>::into_span(::std::string::String::from(self))
-                }
-            }
-        }
+        };
+        let value = match part {
+            Given::Field(_) | Given::Plain(_, false) => place,
+            Given::Plain(_, true) => quote!(::terrane_types::Desc(#place)),
+            Given::Text(false) => quote!(::std::string::String::from(#place)),
+            Given::Text(true) => quote!(::terrane_types::Desc(::std::string::String::from(#place))),
+        };
+        quote!(::terrane_types::keycodec::KeyPart::encode_part(&#value, &mut bytes);)
     });
+    let taken = if let [only] = &kinds[..] { only.clone() } else { quote!((#(#kinds),*)) };
     quote! {
-        #borrowed
-
-        impl ::terrane_types::row_key::IntoSpan<#key> for #given {
+        impl ::terrane_types::row_key::IntoSpan<#key> for #taken {
             fn into_span(self) -> ::terrane_types::row_key::KeySpan<#key> {
                 let mut bytes = ::std::vec::Vec::new();
-                #(::terrane_types::keycodec::KeyPart::encode_part(&#places, &mut bytes);)*
+                #(#encoded)*
                 ::terrane_types::row_key::KeySpan::new(::terrane_types::KeyRange::prefix(&bytes))
             }
         }

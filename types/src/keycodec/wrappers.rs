@@ -1,6 +1,7 @@
 //! Wrappers that change the order or place of a part: reversed, raw to the end, or spread over buckets.
 
 use std::cmp::{Ordering, Reverse};
+use std::fmt;
 
 use bytes::Bytes;
 
@@ -33,6 +34,13 @@ impl<T: Ord> Ord for Desc<T> {
 impl<T> From<T> for Desc<T> {
     fn from(value: T) -> Self {
         Self(value)
+    }
+}
+
+/// The value itself.
+impl<T: fmt::Display> fmt::Display for Desc<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -102,6 +110,13 @@ pub struct Tail<T>(
 impl<T> From<T> for Tail<T> {
     fn from(value: T) -> Self {
         Self(value)
+    }
+}
+
+/// The value itself.
+impl<T: fmt::Display> fmt::Display for Tail<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

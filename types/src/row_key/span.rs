@@ -69,8 +69,12 @@ pub struct KeySpan<K> {
 }
 
 /// Anything that converts into a [`KeySpan`] of `K`: a span, the results of `K::prefix()` and its methods, `..` for all
-/// keys, the first part of the key (for a `String` also a `&str`), the first parts as a tuple, or a [`KeyRange`] of
-/// keys (without their buckets).
+/// keys, the first part of the key, the first parts as a tuple, or a [`KeyRange`] of keys (without their buckets). Parts
+/// are given as their fields have them (`(7, Desc(1_000))`) or as plain values (`(7, 1_000)`); text may be a `&str`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a span of `{K}`",
+    note = "spans are `..`, the first part of the key, the first parts as a tuple, and what `{K}::prefix()` builds"
+)]
 pub trait IntoSpan<K> {
     /// The span.
     fn into_span(self) -> KeySpan<K>;

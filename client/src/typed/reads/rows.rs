@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use terrane_types::row_key::{after_bucket, buckets, leading_bytes};
 use terrane_types::{IntoSpan, KeySpan, RowKey};
 
-use super::{FromRow, typed_options};
+use super::{FromRow, TypedCount, typed_options};
 use crate::api::table::Table;
 use crate::consistency::Consistency;
 use crate::error::Error;
@@ -17,6 +17,7 @@ use crate::read::request::ReadOptions;
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
 use crate::read::scan::{LatestPer, Scan};
+use crate::read::scan_requests::stream_methods;
 use crate::typed::bucket_merge::BucketMerge;
 
 /// A scan of typed rows; awaiting it starts it and gives its rows as [`TypedRows`].
@@ -31,6 +32,8 @@ pub struct TypedScan<'t, T: FromRow> {
 }
 
 typed_options!(TypedScan);
+
+stream_methods!('t [T: FromRow + Unpin] TypedScan<'t, T>, T, "awaiting the request gives [`TypedRows`], which have more methods");
 
 impl<'t, T: FromRow> TypedScan<'t, T> {
     pub(crate) fn new(table: &'t Table, span: impl IntoSpan<T::Key>) -> Self {
@@ -71,6 +74,13 @@ impl<'t, T: FromRow> TypedScan<'t, T> {
     pub fn rows(mut self, rows: u32) -> Self {
         self.latest = self.latest.map(|(parts, _)| (parts, rows));
         self
+    }
+
+    /// The number of rows that the scan would return; the servers count. Of a struct, those are the rows that have one of its
+    /// columns. The latest rows of salted keys cannot be counted: no server sees all buckets.
+    pub fn count(self) -> TypedCount<'t, T> {
+        let Self { table, span, scan, latest, options } = self;
+        TypedCount::of(table, span, scan, latest, options)
     }
 
     async fn run(self) -> Result<TypedRows<T>, Error> {
@@ -210,6 +220,14 @@ impl<T: FromRow + Unpin> TypedRows<T> {
     /// The next row; `None` at the end. Dropping this future loses nothing.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+
+    /// The next row, `None` at the end. As [`RowStream::try_next`].
+    ///
+    /// # Errors
+    /// The stream's, and a row that is not a `T`.
+    pub async fn try_next(&mut self) -> Result<Option<T>, Error> {
+        self.next().await.transpose()
     }
 
     /// The next rows, up to this many. As [`RowStream::next_many`].

@@ -28,10 +28,11 @@ struct File {
 #[test]
 fn leading_parts_stand_for_a_span_by_themselves() {
     let row = Action { user: 7, time: Desc(5), action: 1 }.encode().expect("short");
-    let spans: [KeySpan<Action>; 5] = [
+    let spans: [KeySpan<Action>; 6] = [
         (..).into_span(),
         7u64.into_span(),
         (7u64, Desc(5)).into_span(),
+        (7, 5).into_span(),
         Action::prefix_2(&7, &Desc(5)).into_span(),
         Action::prefix().user(7).time(5).into_span(),
     ];
@@ -39,7 +40,7 @@ fn leading_parts_stand_for_a_span_by_themselves() {
         assert!(span.contains(&row), "{span:?}");
         assert_eq!(span.ranges().len(), 1);
     }
-    assert_eq!(spans[2], spans[4]);
+    assert_eq!([&spans[3], &spans[5]], [&spans[2]; 2]);
 }
 
 #[test]
@@ -49,6 +50,9 @@ fn a_text_stands_for_a_span_borrowed_too() {
     assert!(spans.iter().all(|span| span == &spans[0]));
     let salted: KeySpan<Salted> = "ann".into_span();
     assert_eq!(salted, Salted::prefix().user("ann").into_span());
+    for both in [("ann", 5).into_span(), ("ann".to_owned(), 5).into_span(), ("ann".to_owned(), Desc(5)).into_span()] {
+        assert_eq!(both, Salted::prefix().user("ann").time(5).into_span());
+    }
 }
 
 #[test]
