@@ -188,7 +188,7 @@ fn texts_that_mean_the_same_are_one_filter() {
     }
 }
 
-/// A comparison in words and whether a value passes it; `None` is an absent column or one of another type.
+/// A comparison by a keyword and whether a value passes it; `None` is an absent column or one of another type.
 #[derive(Clone, Debug)]
 enum Words {
     In(Vec<i64>),

@@ -6,6 +6,7 @@
 //! `rows` has scans, `ends` single rows, `page` pages, `count` counts. This module has what they share, and the methods that
 //! typed tables get from them.
 
+use terrane_types::row_key::buckets;
 use terrane_types::{RowKey, TableRow};
 
 use crate::error::Error;
@@ -255,3 +256,14 @@ macro_rules! typed_reads {
 }
 
 pub(crate) use typed_reads;
+
+/// A filter that ends the scan has no meaning when all buckets are read at once.
+fn check_buckets<K: RowKey>(scan: &Scan) -> Result<(), Error> {
+    match scan.selection.ends_the_scan()?.filter(|_| buckets::<K>().is_some()) {
+        None => Ok(()),
+        Some(what) => Err(Error::invalid(format!(
+            "`{what}` in a filter ends a scan in the order of its rows, but a salted key is read from all buckets at once: \
+             use `limit`, or stop reading"
+        ))),
+    }
+}

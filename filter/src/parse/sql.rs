@@ -24,7 +24,7 @@ const WORDS: [&str; 7] = ["in", "not in", "like", "ilike", "between", "is null",
 const TESTS_OF_BYTES: [&str; 4] = ["prefix", "contains", "icontains", "matches"];
 
 impl Parser<'_> {
-    /// The test in words that follows a subject, as operands of an `and`; `None` if a sign follows.
+    /// The keyword test that follows a subject, as operands of an `and`; `None` if a sign follows.
     pub(super) fn in_words(
         &mut self,
         subject: &Subject,

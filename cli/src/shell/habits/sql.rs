@@ -230,7 +230,7 @@ impl Table<'_> {
         Some(flags)
     }
 
-    /// The condition as a filter, in words that both have.
+    /// The condition as a filter, of tests that both have.
     fn filter(&self, condition: &[Token]) -> Option<String> {
         let mut words: Vec<String> = Vec::new();
         let mut subject = String::new();

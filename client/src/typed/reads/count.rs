@@ -4,8 +4,7 @@ use futures::future::try_join_all;
 use terrane_types::row_key::buckets;
 use terrane_types::{IntoSpan, KeySpan, RowKey};
 
-use super::rows::check_buckets;
-use super::{FromRow, typed_request};
+use super::{FromRow, check_buckets, typed_request};
 use crate::api::table::Table;
 use crate::consistency::{AsOf, Consistency, older};
 use crate::error::Error;

@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use terrane_types::row_key::{after_bucket, buckets, leading_bytes};
 use terrane_types::{IntoSpan, KeySpan, RowKey};
 
-use super::{FromRow, TypedCount, typed_options};
+use super::{FromRow, TypedCount, check_buckets, typed_options};
 use crate::api::table::Table;
 use crate::consistency::Consistency;
 use crate::error::Error;
@@ -111,17 +111,6 @@ impl<'t, T: FromRow> IntoFuture for TypedScan<'t, T> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
-    }
-}
-
-/// A filter that ends the scan has no meaning when all buckets are read at once.
-pub(super) fn check_buckets<K: RowKey>(scan: &Scan) -> Result<(), Error> {
-    match scan.selection.ends_the_scan()?.filter(|_| buckets::<K>().is_some()) {
-        None => Ok(()),
-        Some(what) => Err(Error::invalid(format!(
-            "`{what}` in a filter ends a scan in the order of its rows, but a salted key is read from all buckets at once: \
-             use `limit`, or stop reading"
-        ))),
     }
 }
 
