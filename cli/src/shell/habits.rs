@@ -53,7 +53,7 @@ fn of_hbase(line: &str) -> Option<Vec<String>> {
         }
         ("balancer_enabled", _) => one("admin balance --dry-run".to_owned()),
         ("clone_snapshot", [snapshot, table, ..]) => {
-            one(format!("import {} --format jsonl {}", word(table), word(&format!("{snapshot}.jsonl"))))
+            one(format!("import {} --format jsonl {}", word(table), word(format!("{snapshot}.jsonl"))))
         }
         ("compaction_state", [table]) => one(format!("admin regions {}", word(table))),
         ("decommission_regionservers", _) => {
@@ -79,7 +79,7 @@ fn of_hbase(line: &str) -> Option<Vec<String>> {
         }
         ("merge_region" | "move", _) => one("admin regions".to_owned()),
         ("snapshot", [table, name, ..]) => {
-            one(format!("export {} --out {}", word(table), word(&format!("{name}.jsonl"))))
+            one(format!("export {} --out {}", word(table), word(format!("{name}.jsonl"))))
         }
         ("truncate_preserve", [table]) => one(format!("table truncate {}", word(table))),
         ("hbck" | "catalogjanitor_run" | "normalize", _) => one("admin check".to_owned()),

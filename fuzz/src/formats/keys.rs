@@ -51,7 +51,7 @@ fn part_text(dice: &mut Dice, kind: &str) -> String {
         "u32" => dice.number32().to_string(),
         "u64" => dice.number().to_string(),
         "i32" => dice.number32().cast_signed().to_string(),
-        "i64" => dice.signed().to_string(),
+        "i64" | "time" => dice.signed().to_string(),
         "f64" => dice.pick(&[0.0, -0.0, 1.5, -1e300, f64::INFINITY, f64::MIN_POSITIVE]).to_string(),
         "bool" => dice.flag().to_string(),
         "uuid" => {
